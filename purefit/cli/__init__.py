@@ -1,0 +1,1 @@
+"""Arguments, a library call, a print."""

@@ -1,0 +1,1 @@
+"""The pure part: no files, clocks, prints, environment or globals."""

@@ -1,0 +1,1 @@
+"""The host's loop: run a segment, look, save, report, decide."""

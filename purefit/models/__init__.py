@@ -1,0 +1,1 @@
+"""Networks and the doors that they come in by."""
