@@ -34,7 +34,7 @@ def evaluate_batch(
     apply: Apply, loss: Loss, metrics: Mapping[str, Metric], variables: Variables, batch: Data
 ) -> Info:
     """Sum the loss and every metric over a batch, in evaluation mode."""
-    return measure(loss, metrics, predict_batch(apply, variables, batch.x), batch.y)
+    return measure(loss, metrics, predict_batch(apply, variables, batch.x), batch)
 
 
 def evaluate(

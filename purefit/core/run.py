@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 from jaxtyping import Array, Bool, Int
 
@@ -34,11 +35,12 @@ from purefit.core.types import Apply, Data, Key, Model, PyTree, Variables
 
 __all__ = [
     "History",
-    "Run",
+    "RunFunction",
     "advance",
     "bind",
     "choose_mode",
     "epoch",
+    "gradients_at",
     "make_run",
     "segment",
     "start_run",
@@ -49,7 +51,7 @@ __all__ = [
 History = dict[str, Any]
 """Columns with one row an epoch: `train_loss`, `train_accuracy`, `test_loss`, ..."""
 
-Run = Callable[..., tuple[TrainState, History]]
+RunFunction = Callable[..., tuple[TrainState, History]]
 
 
 def bind(model: Model, plan: Plan, hyper: Hyper) -> Apply:
@@ -79,7 +81,8 @@ def start_run(
 ) -> TrainState:
     """Make the state before the first step of a plan; of `inputs` only the shapes count."""
     optimizer = make_optimizer(plan, hyper, total_steps)
-    return start(model, optimizer, key, prepare(inputs, plan.scale_bytes))
+    one = jax.tree.map(lambda leaf: leaf[:1], inputs)
+    return start(model, optimizer, key, prepare(one, plan.scale_bytes))
 
 
 def advance(
@@ -214,7 +217,7 @@ def epoch(
     return state, jax.tree.map(lambda *rows: jnp.concatenate(rows), *parts)
 
 
-def make_run(model: Model, plan: Plan) -> Run:
+def make_run(model: Model, plan: Plan) -> RunFunction:
     """Make a whole training run as one pure function.
 
     The result can be given to `jax.jit`, mapped over keys or hyperparameters with `jax.vmap`, or
@@ -262,6 +265,16 @@ def make_run(model: Model, plan: Plan) -> Run:
         return lax.scan(body, state, jnp.arange(plan.epochs, dtype=jnp.int32))
 
     return run
+
+
+def gradients_at(model: Model, plan: Plan, hyper: Hyper, state: TrainState, batch: Data) -> PyTree:
+    """Give the gradients that the next step of a state would have on a batch."""
+    kept = optax.GradientTransformation(
+        lambda params: (), lambda grads, old, params: (grads, grads)
+    )
+    step = make_step(bind(model, plan, hyper), find_loss(plan.loss), {}, kept)
+    after, _ = step(state, batch)
+    return after.opt_state
 
 
 def choose_mode(step: Callable[..., Any], backend: str, *arguments: Any) -> str:

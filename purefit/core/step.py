@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from purefit.core.batches import count_examples
 from purefit.core.losses import per_example
 from purefit.core.metrics import Mean, mean_of
 from purefit.core.state import TrainState
@@ -44,7 +45,7 @@ def make_step(
         def objective(params: PyTree) -> tuple[Float[Array, ""], tuple[PyTree, Info]]:
             variables = Variables(params, state.model_state)
             outputs, model_state = apply(variables, batch.x, key=key, train=True)
-            info = measure(loss, metrics, outputs, batch.y)
+            info = measure(loss, metrics, outputs, batch)
             return info["loss"].value, (model_state, info)
 
         grads, (model_state, info) = jax.grad(objective, has_aux=True)(state.params)
@@ -61,10 +62,10 @@ def make_step(
     return step
 
 
-def measure(loss: Loss, metrics: Mapping[str, Metric], outputs: PyTree, targets: PyTree) -> Info:
-    """Sum the loss and every metric over a batch."""
-    size = jax.tree.leaves(targets)[0].shape[0]
-    values = {"loss": per_example(loss, outputs, targets, size)}
+def measure(loss: Loss, metrics: Mapping[str, Metric], outputs: PyTree, batch: Data) -> Info:
+    """Sum the loss and every metric over a batch, from the model's outputs for it."""
+    size = count_examples(batch.x)
+    values = {"loss": per_example(loss, outputs, batch.y, size)}
     for name, metric in metrics.items():
-        values[name] = per_example(metric, outputs, targets, size, what="metric")
+        values[name] = per_example(metric, outputs, batch.y, size, what="metric")
     return {name: mean_of(value.astype(jnp.float32)) for name, value in values.items()}
