@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from purefit.core.settings import check_widths
 from purefit.core.types import Key, PyTree, Variables
 from purefit.errors import ModelError
 from purefit.models.layers import convolution, he_normal, max_pool
@@ -26,7 +27,13 @@ def cnn(*channels: int, hidden: int = 128, outputs: int | None = None) -> "Cnn":
         *channels: Channels of the convolutions.
         hidden: Width of the dense layer.
         outputs: Width of the last layer; None lets `pf.fit` find it in the data.
+
+    Raises:
+        SettingsError: A width is no whole number of at least 1.
     """
+    check_widths("channels", channels)
+    check_widths("hidden", (hidden,))
+    check_widths("outputs", () if outputs is None else (outputs,))
     return Cnn(tuple(channels) or (32, 64), hidden, outputs)
 
 

@@ -1,6 +1,7 @@
 """One entrance for everything that can be a model; it imports no framework that isn't in use."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -10,7 +11,7 @@ import jax
 from purefit.core.types import Key, Model
 from purefit.errors import ModelError
 from purefit.models.functions import from_functions
-from purefit.models.shared import missing, parameters_of
+from purefit.models.shared import parameters_of
 
 __all__ = ["as_model", "sized"]
 
@@ -59,28 +60,26 @@ def sized(model: Model, outputs: int) -> Model:
 _CLASSES = {"linen": "flax.linen", "nnx": "flax.nnx", "equinox": "equinox"}
 
 
-def _framework_of(given: Any) -> str | None:
+def _framework_of(given: Any, belongs: Callable[[Any, Any], bool] = isinstance) -> str | None:
     """Name the door for an instance, without importing anything: its class has been by now."""
     for door, name in _CLASSES.items():
         module = getattr(sys.modules.get(name), "Module", None)
-        if module is not None and isinstance(given, module):
+        if module is not None and belongs(given, module):
             return door
     return None
 
 
 def _open(door: str, given: Any) -> Model:
-    try:
-        made = import_module(f"purefit.models.{door}")
-    except ImportError as error:
-        package = "equinox" if door == "equinox" else "flax"
-        raise missing(package, package) from error
-    return getattr(made, f"from_{door}")(given)
+    return getattr(import_module(f"purefit.models.{door}"), f"from_{door}")(given)
 
 
 def _from_factory(factory: Any) -> Model:
     name = getattr(factory, "__name__", type(factory).__name__)
-    if "rngs" in parameters_of(factory):
+    door = _framework_of(factory, issubclass) if isinstance(factory, type) else None
+    if "rngs" in parameters_of(factory) or door == "nnx":
         return _open("nnx", factory)
+    if door == "linen":
+        return _open("linen", factory)
     kinds: list[Any] = []
 
     def look(key: Key) -> None:

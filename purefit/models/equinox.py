@@ -15,7 +15,7 @@ from purefit.models.shared import identity_of, missing, named_leaves, parameters
 
 try:
     import equinox as eqx
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise missing("equinox", "equinox") from error
 
 __all__ = ["EquinoxModel", "from_equinox"]

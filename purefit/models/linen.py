@@ -18,7 +18,7 @@ from purefit.models.shared import (
 
 try:
     from flax import core, linen
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise missing("flax", "flax") from error
 
 __all__ = ["LinenModel", "from_linen"]

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from purefit.core.settings import check_widths
 from purefit.core.types import Key, PyTree, Variables
 from purefit.models.layers import Layer, dense, dropout, he_normal
 
@@ -25,7 +26,12 @@ def mlp(*hidden: int, outputs: int | None = None) -> "Mlp":
         *hidden: Widths of the hidden layers; none at all gives a linear model.
         outputs: Width of the last layer. None lets `pf.fit` find it in the data: the number of
             classes, or the width of the targets.
+
+    Raises:
+        SettingsError: A width is no whole number of at least 1.
     """
+    check_widths("hidden", hidden)
+    check_widths("outputs", () if outputs is None else (outputs,))
     return Mlp(tuple(hidden), outputs)
 
 

@@ -21,7 +21,7 @@ from purefit.models.shared import (
 
 try:
     from flax import nnx
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise missing("flax", "flax") from error
 
 __all__ = ["NnxModel", "from_nnx"]
@@ -52,7 +52,7 @@ def from_nnx(module: Any) -> "NnxModel":
             return nnx.merge(*split)
 
     elif callable(module):
-        identity, make = identity_of(module), module
+        identity, make = identity_of(module), _with_rngs(module)
     else:
         raise ModelError(
             f"Expected an nnx.Module or a function that makes one of nnx.Rngs, got "
@@ -60,6 +60,13 @@ def from_nnx(module: Any) -> "NnxModel":
         )
     parts, kind = _look(make)
     return NnxModel(identity, kind.__name__, make, parts, parameters_of(kind.__call__))
+
+
+def _with_rngs(factory: Callable[..., Any]) -> Callable[[nnx.Rngs], Any]:
+    """Call a factory as it wants to be: `rngs` is by custom an argument for keywords only."""
+    if "rngs" in parameters_of(factory):
+        return lambda rngs: factory(rngs=rngs)
+    return factory
 
 
 class _Parts(NamedTuple):

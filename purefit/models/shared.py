@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,9 +27,14 @@ _EVALUATING = ("deterministic", "use_running_average")
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Give the names of the arguments that a function can be called with by keyword."""
+    """Give the names of the arguments that a function or class can be called with by keyword."""
+    called: Any = function
+    while isinstance(called, partial):
+        called = called.func
+    if inspect.isclass(called):
+        called = called.__init__  # NNX's metaclass hides the arguments
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(called).parameters.values()
     except (TypeError, ValueError):
         return ()
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -1,18 +1,14 @@
-"""What the tests of the models share: small separable data, and leave for others' promotions."""
+"""What the tests of the models share: small separable data, and a short training run."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purefit.core.run import make_run
+from purefit.core.settings import Hyper, Plan
 from purefit.core.types import Data
-
-
-@pytest.fixture
-def lenient(strict):
-    """Allow the promotions of dtypes and ranks that Flax and Equinox do inside their layers."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
+from purefit.models.doors import as_model
 
 
 @pytest.fixture
@@ -28,11 +24,9 @@ def blobs():
 @pytest.fixture
 def trains(blobs):
     """Train a model twice in one program; the loss falls and the bits agree."""
-    from purefit.core.run import make_run
-    from purefit.core.settings import Hyper, Plan
 
     def check(model, data=blobs, **hyper):
-        run = jax.jit(make_run(model, Plan(epochs=4, batch_size=16)))
+        run = jax.jit(make_run(as_model(model), Plan(epochs=4, batch_size=15)))
         settings = Hyper(learning_rate=0.03, **hyper)
         first, history = run(jax.random.key(1), settings, data)
         again, _ = run(jax.random.key(1), settings, data)

@@ -10,8 +10,6 @@ from purefit.core.types import Data, Variables
 from purefit.errors import ModelError
 from purefit.models.equinox import from_equinox
 
-pytestmark = pytest.mark.usefixtures("lenient")
-
 
 class Net(eqx.Module):
     first: eqx.nn.Linear

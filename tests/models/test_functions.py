@@ -102,7 +102,7 @@ def test_the_same_functions_are_the_same_model():
 
 
 def test_bad_functions_are_refused():
-    with pytest.raises(ModelError, match="no more than key, train or hyperparameters .*, got rng"):
+    with pytest.raises(ModelError, match=r"no more than key, train or hyperparameters .*, got rng"):
         from_functions(start, lambda params, x, rng: x)
     with pytest.raises(ModelError, match=r"to take \(params, inputs\), got \(params\)"):
         from_functions(start, lambda params: params)

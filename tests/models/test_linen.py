@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from purefit.core.run import make_run
+from purefit.core.settings import Hyper, Plan
 from purefit.core.types import Data
 from purefit.errors import ModelError
 from purefit.models.linen import from_linen
-
-pytestmark = pytest.mark.usefixtures("lenient")
 
 
 class Net(nn.Module):
@@ -132,10 +132,7 @@ def test_trains(trains):
     assert set(state.params) == {"Dense_0", "BatchNorm_0", "Dense_1"}
 
 
-def test_statistics_follow_every_batch_of_a_run_the_short_one_too(trains):
-    from purefit.core.run import make_run
-    from purefit.core.settings import Hyper, Plan
-
+def test_statistics_follow_every_batch_of_a_run_the_short_one_too():
     x = np.random.default_rng(1).normal(size=(10, 3)).astype(np.float32)
     plan = Plan(epochs=1, batch_size=4, shuffle=False, optimizer="sgd", loss="mean_squared_error")
     run = jax.jit(make_run(from_linen(Norm()), plan))
@@ -165,7 +162,7 @@ def test_a_low_precision_state_keeps_its_dtype():
         def __call__(self, x):
             average = self.variable("averages", "mean", jnp.zeros, (), jnp.bfloat16)
             if not self.is_initializing() and self.is_mutable_collection("averages"):
-                average.value = average.value * 0.5 + x.mean()
+                average.value = x.mean()
             return x
 
     model = from_linen(Average())
@@ -187,7 +184,7 @@ def test_a_module_without_a_hash_is_known_by_identity():
     module = nn.Sequential([nn.Dense(3), nn.relu])
     model = from_linen(module)
     assert hash(model) == hash(model)
-    assert model == model
+    assert len({model, model}) == 1
     assert model != from_linen(module)
 
 

@@ -11,7 +11,7 @@ from purefit.core.losses import find_loss
 from purefit.models.mlp import mlp, mlp_forward, mlp_init
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     widths=st.lists(st.integers(1, 7), min_size=2, max_size=6),
     rows=st.integers(1, 4),
@@ -30,7 +30,7 @@ def test_forward_is_numpys_for_any_depth(widths, rows, seed):
         expected = expected @ np.asarray(layer["w"], np.float64) + np.asarray(layer["b"])
         if number < len(params) - 1:
             expected = np.maximum(expected, 0)
-    outputs = mlp_forward(params, x, jax.random.key(0))
+    outputs = mlp_forward(params, jnp.asarray(x), jax.random.key(0))
     np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-4)
 
 

@@ -8,8 +8,6 @@ from purefit.core.types import Data, Variables
 from purefit.errors import ModelError
 from purefit.models.nnx import from_nnx
 
-pytestmark = pytest.mark.usefixtures("lenient")
-
 
 class Net(nnx.Module):
     def __init__(self, rngs, width=16, rate=0.2):
@@ -93,7 +91,7 @@ def test_uses_of_one_stream_differ():
         def __call__(self, x):
             return jnp.stack([jax.random.normal(self.rngs.noise(), x.shape) for _ in range(2)])
 
-    model = from_nnx(lambda rngs: Twice(rngs))
+    model = from_nnx(Twice)
     x = jnp.ones((2, 2))
     outputs, state = model.apply(Variables({}, {}), x, key=jax.random.key(0), train=True)
     assert not np.array_equal(outputs[0], outputs[1])
@@ -108,13 +106,13 @@ def test_split_streams_get_a_key_for_each_place():
         def __call__(self, x):
             return jax.random.key_data(self.stream.key[...])
 
-    model = from_nnx(lambda rngs: Split(rngs))
+    model = from_nnx(Split)
     keys, _ = model.apply(Variables({}, {}), jnp.ones(1), key=jax.random.key(0), train=True)
     assert len(np.unique(keys, axis=0)) == 3
 
 
 def test_a_factory_draws_from_the_runs_key():
-    model = from_nnx(lambda rngs: Net(rngs))
+    model = from_nnx(lambda rngs: Net(rngs, width=16))
     x = jnp.ones((2, 2))
     made = jax.jit(model.init)(jax.random.key(3), x)
     own = Net(nnx.Rngs(jax.random.key(3)))
@@ -247,7 +245,7 @@ def test_variables_go_back_into_the_users_class():
 def test_bare_arrays_of_an_instance_are_constants():
     class Bare(nnx.Module):
         def __init__(self):
-            self.table = jnp.arange(3.0)
+            self.table = jnp.arange(3.0)[None]
 
         def __call__(self, x):
             return x + self.table
