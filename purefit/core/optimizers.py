@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from purefit.core.settings import Hyper, Plan
 from purefit.core.types import PyTree
 
-__all__ = ["make_optimizer", "make_schedule"]
+__all__ = ["make_optimizer", "make_schedule", "scale_by_adam"]
 
 Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
 
@@ -60,8 +60,39 @@ def make_schedule(name: str, hyper: Hyper, total_steps: int) -> Schedule:
     return warmup_cosine
 
 
+def scale_by_adam(b1: Any, b2: Any, eps: Any) -> optax.GradientTransformation:
+    """Rescale gradients as Adam does (Kingma and Ba, 2015, arXiv 1412.6980, algorithm 1).
+
+    The state is Optax's. The one difference is how `1 - b**t` is computed: in float32 the power
+    and the subtraction lose up to four digits for `b2` in the first steps, which `expm1` keeps.
+    """
+    b1, b2 = (b if isinstance(b, jax.Array) else jnp.asarray(float(b)) for b in (b1, b2))
+
+    def init(params: PyTree) -> optax.ScaleByAdamState:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return optax.ScaleByAdamState(jnp.zeros((), jnp.int32), zeros, zeros)
+
+    def update(
+        grads: PyTree, state: optax.ScaleByAdamState, params: PyTree = None
+    ) -> tuple[PyTree, optax.ScaleByAdamState]:
+        count = state.count + 1
+        mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
+        nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
+        first, second = _one_minus_power(b1, count), _one_minus_power(b2, count)
+        updates = jax.tree.map(lambda m, v: (m / first) / (jnp.sqrt(v / second) + eps), mu, nu)
+        return updates, optax.ScaleByAdamState(count, mu, nu)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _one_minus_power(base: Any, count: Int[Array, ""]) -> Float[Array, ""]:
+    """Give 1 - base**count with full relative precision, however near to 1 the base is."""
+    below = jnp.asarray(base, jnp.float32) - 1.0
+    return -jnp.expm1(count.astype(jnp.float32) * jnp.log1p(below))
+
+
 def _adam(hyper: Hyper) -> optax.GradientTransformation:
-    return optax.scale_by_adam(b1=_is(hyper.b1), b2=_is(hyper.b2), eps=_is(hyper.eps))
+    return scale_by_adam(_is(hyper.b1), _is(hyper.b2), _is(hyper.eps))
 
 
 def _adamw(hyper: Hyper) -> optax.GradientTransformation:
