@@ -252,10 +252,10 @@ def _no_bytes(leaf: Any) -> Any:
 def _check_finite(leaf: Any, name: str) -> None:
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         return
-    bad = ~np.isfinite(np.asarray(leaf))
-    count = int(np.count_nonzero(bad))
+    finite = np.isfinite(np.asarray(leaf))
+    count = finite.size - int(np.count_nonzero(finite))
     if count:
-        index = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        index = np.unravel_index(int(np.argmin(finite)), finite.shape)
         raise DataError(
             f"Expected {name} to hold finite numbers, got {count} that "
             f"{'is' if count == 1 else 'are'} NaN or infinite, the first at index "

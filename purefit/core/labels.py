@@ -15,6 +15,7 @@ from purefit.errors import DataError, ModelError, PurefitWarning
 __all__ = ["check_labels", "check_targets", "outputs_fit", "outputs_for"]
 
 _NAMED_AT_MOST = 5
+_MOST_CLASSES = 2**24
 
 
 def check_labels(
@@ -37,9 +38,10 @@ def check_labels(
     if not _is(loss, "cross_entropy", cross_entropy):
         return
     ours = _labels(train.y, outputs, "train.y")
+    theirs = None if valid is None else _labels(valid.y, outputs, "valid.y")
     _warn_of_gaps(ours)
-    if valid is not None:
-        unseen = np.setdiff1d(_labels(valid.y, outputs, "valid.y"), ours)
+    if theirs is not None:
+        unseen = np.setdiff1d(theirs, ours)
         if unseen.size:
             _warn(f"valid.y to have only classes that occur in train.y, got {_classes(unseen)}")
 
@@ -81,6 +83,11 @@ def outputs_for(train: Data, loss: str | Callable[..., Any], valid: Data | None 
         highest = [int(_labels(train.y, None, "train.y").max())]
         if valid is not None:
             highest.append(int(_labels(valid.y, None, "valid.y").max()))
+        if max(highest) >= _MOST_CLASSES:
+            raise DataError(
+                f"Expected train.y and valid.y to have class labels below {_MOST_CLASSES}, got "
+                f"{max(highest)}; number the classes from 0 without gaps."
+            )
         return max(highest) + 1
     leaves = jax.tree.leaves(train.y)
     whole = not jnp.issubdtype(leaves[0].dtype, jnp.floating)

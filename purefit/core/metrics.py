@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from purefit.core.settings import known_name
 from purefit.core.types import Metric
+from purefit.errors import SettingsError
 
 __all__ = ["METRICS", "Mean", "accuracy", "find_metrics", "mean_of"]
 
@@ -66,9 +67,14 @@ def find_metrics(
     chosen = _DEFAULTS.get(loss, ()) if metrics is None else metrics
     found: dict[str, Metric] = {}
     for metric in chosen:
-        if isinstance(metric, str):
+        if isinstance(metric, str) or not callable(metric):
             known_name("metrics", metric, METRICS)
-            found[metric] = METRICS[metric]
+            name, function = metric, METRICS[metric]
         else:
-            found[getattr(metric, "__name__", type(metric).__name__)] = metric
+            name, function = getattr(metric, "__name__", type(metric).__name__), metric
+        if name == "loss" or found.get(name, function) is not function:
+            raise SettingsError(
+                f"Expected metrics with names of their own, got another {name}; rename that one."
+            )
+        found[name] = function
     return found

@@ -6,7 +6,8 @@ This module needs neither JAX nor NumPy, so that the command line reads it at on
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,7 +21,11 @@ __all__ = [
     "Plan",
     "check_hyper",
     "check_plan",
+    "check_widths",
+    "is_finite",
+    "known_name",
     "resolve",
+    "shown",
 ]
 
 OPTIMIZERS: Mapping[str, Mapping[str, float]] = {
@@ -166,9 +171,16 @@ def check_hyper(hyper: Hyper) -> None:
         if value is None:
             continue
         rule, fits = _RANGES[field.name]
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and fits(value)):
-            raise SettingsError(f"Expected {field.name} to be {rule}, got {value!r}; change it.")
+        if not (is_finite(value) and fits(value)):
+            raise SettingsError(
+                f"Expected {field.name} to be {rule}, got {shown(value)}; change it."
+            )
+        kept = _float32(value)
+        if not (math.isfinite(kept) and fits(kept)):
+            raise SettingsError(
+                f"Expected {field.name} to be {rule} in float32 too, got {value!r}, which becomes "
+                f"{kept}; change it."
+            )
 
 
 def check_plan(plan: Plan) -> None:
@@ -182,14 +194,34 @@ def check_plan(plan: Plan) -> None:
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         if not whole or value < 1:
             raise SettingsError(
-                f"Expected {name} to be a whole number of at least 1, got {value!r}; change it."
+                f"Expected {name} to be a whole number of at least 1, got {shown(value)}; "
+                "change it."
+            )
+        if value >= 2**31 and name != "epochs":
+            raise SettingsError(
+                f"Expected {name} to be a whole number below 2**31, got {value}; make it smaller."
             )
     for name in ("drop_remainder", "shuffle", "scale_bytes"):
         if not isinstance(getattr(plan, name), bool):
             raise SettingsError(
-                f"Expected {name} to be true or false, got {getattr(plan, name)!r}; change it."
+                f"Expected {name} to be true or false, got {shown(getattr(plan, name))}; change it."
             )
+    if not isinstance(plan.loss, str) and not callable(plan.loss):
+        raise SettingsError(
+            f"Expected loss to be a name or a function, got {shown(plan.loss)}; choose one."
+        )
+    metrics: Any = plan.metrics
+    if metrics is not None and not isinstance(metrics, tuple):
+        raise SettingsError(
+            f"Expected metrics to be a tuple of names or functions, got {shown(metrics)}; "
+            "put it into one."
+        )
     known_name("mode", plan.mode, MODES)
+    if plan.mode in ("scan", "step") and plan.unroll != Plan.unroll:
+        raise SettingsError(
+            f"Expected unroll only in modes unroll and auto, got it with {plan.mode!r}; "
+            "leave it out."
+        )
     known_name("schedule", plan.schedule, SCHEDULES)
     if isinstance(plan.optimizer, str):
         known_name("optimizer", plan.optimizer, OPTIMIZERS)
@@ -206,13 +238,51 @@ def check_plan(plan: Plan) -> None:
         )
 
 
+def check_widths(name: str, widths: Sequence[Any]) -> None:
+    """Refuse widths of layers that are no whole numbers, or out of all bounds.
+
+    Raises:
+        SettingsError: Names the setting and its value.
+    """
+    for width in widths:
+        whole = isinstance(width, numbers.Integral) and not isinstance(width, bool)
+        if not whole or not 0 < width < 2**31:
+            raise SettingsError(
+                f"Expected {name} to be whole numbers of at least 1 and below 2**31, got "
+                f"{shown(width)}; change it."
+            )
+
+
 def known_name(setting: str, value: object, names: Any) -> None:
     """Refuse a name that is not among the known ones, and list those."""
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         raise SettingsError(
-            f"Expected {setting} to be one of {', '.join(names)}, got {value!r}; "
+            f"Expected {setting} to be one of {', '.join(names)}, got {shown(value)}; "
             "choose one of them."
         )
+
+
+def is_finite(value: Any) -> bool:
+    """Tell whether something is a real number, not NaN and not infinite."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # A whole number beyond all floats is finite, but of no use.
+        return False
+
+
+def shown(value: object) -> str:
+    """Write a value for a message: on one line, and not at length."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _float32(value: Any) -> float:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return math.inf
 
 
 def _is_transformation(value: object) -> bool:

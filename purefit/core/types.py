@@ -1,7 +1,7 @@
 """The shapes of things: data, variables, and the functions that a run is made of."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -35,6 +35,7 @@ class Variables(NamedTuple):
     state: PyTree
 
 
+@runtime_checkable
 class Model(Protocol):
     """A network as two pure functions; everything that comes through a door becomes one.
 
@@ -59,6 +60,7 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
 class Apply(Protocol):
     """A model's `apply` with its traced hyperparameters already bound."""
 

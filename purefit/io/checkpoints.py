@@ -61,7 +61,7 @@ class Saver:
         self.seconds_blocking = 0.0
         self.seconds_writing = 0.0
         self._root = root
-        self._keep_last = keep_last
+        self._keep_last = max(1, keep_last)
         self._keep_best = keep_best
         self._scores = _scores_in(root)
         self._thread: threading.Thread | None = None

@@ -63,20 +63,26 @@ def read_examples(
     parts: list[np.ndarray] = []
     bright: list[str] = []
     for path in map(Path, paths):
-        if path.suffix.lower() in _IMAGES:
-            stack, one = _pixels(path, tuple(like_shape), resize)[None], True
-        else:
-            stack, one = _stack(path, tuple(like_shape))
-            _check_values(stack, np.dtype(dtype), path)
-        if invert:
-            stack = _inverted(stack, path)
+        stack, one, scale = _read(path, tuple(like_shape), np.dtype(dtype), resize)
+        stack = _inverted(stack, path) if invert else stack
         here = [path.name] if one else [f"{path.name}[{i}]" for i in range(len(stack))]
         bright += [name for name, example in zip(here, stack, strict=True) if _is_bright(example)]
         names += here
-        parts.append(_cast(stack, np.dtype(dtype), path.suffix.lower() in _IMAGES))
+        parts.append(_cast(stack, np.dtype(dtype), scale))
     if dark and bright:
         _warn_of_bright(bright, invert)
     return names, np.concatenate(parts)
+
+
+def _read(
+    path: Path, like_shape: tuple[int, ...], dtype: np.dtype, resize: bool
+) -> tuple[np.ndarray, bool, bool]:
+    """Give the examples of a file, whether it is just one, and whether floats are to be scaled."""
+    if path.suffix.lower() in _IMAGES:
+        return _pixels(path, like_shape, resize)[None], True, True
+    stack, one = _stack(path, like_shape)
+    _check_values(stack, dtype, path)
+    return stack, one, False
 
 
 def _pixels(path: Path, like_shape: tuple[int, ...], resize: bool) -> np.ndarray:
@@ -214,8 +220,8 @@ def _is_bright(example: np.ndarray) -> bool:
     return bool(np.mean(example, dtype=np.float64) > full / 2)
 
 
-def _cast(stack: np.ndarray, dtype: np.dtype, image: bool) -> np.ndarray:
-    if image and _is_float(dtype):
+def _cast(stack: np.ndarray, dtype: np.dtype, scale: bool) -> np.ndarray:
+    if scale and _is_float(dtype):
         return (stack.astype(np.float32) / np.float32(255)).astype(dtype)
     return stack.astype(dtype)
 
