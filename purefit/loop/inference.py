@@ -1,6 +1,7 @@
 """What is done with a run afterwards: evaluate it, predict with it, load it from its folder."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -12,24 +13,28 @@ import numpy as np
 from purefit.core.batches import batching, count_examples
 from purefit.core.checks import check_data, check_inputs, normalise
 from purefit.core.evaluate import evaluate_batch, predict_batch, predict_examples
-from purefit.core.labels import check_targets
+from purefit.core.labels import check_targets, outputs_fit
 from purefit.core.losses import find_loss
 from purefit.core.metrics import find_metrics
 from purefit.core.run import bind
-from purefit.core.settings import Hyper, Plan, known_name, resolve
+from purefit.core.settings import Hyper, Plan, check_plan, known_name, resolve
 from purefit.core.state import trace_hyper
 from purefit.core.types import Data, Model, PyTree, Variables
-from purefit.errors import CheckpointError, RunFolderError, SettingsError
-from purefit.io.checkpoints import newest, restore, step_path, steps, verify
-from purefit.io.folder import RunFolder
-from purefit.loop.programs import form_of, programs_for
+from purefit.errors import DataError, InputError, ModelError, SettingsError
+from purefit.io.checkpoints import restore
+from purefit.io.datasets import reason
+from purefit.loop.fits import check_applied, is_cross_entropy
+from purefit.loop.programs import Programs, form_of, programs_for
 from purefit.loop.record import Run, Tally, Timings, as_columns
-from purefit.loop.settings import Settings, sort_settings
+from purefit.loop.room import room
+from purefit.loop.saved import read_run
+from purefit.loop.settings import Settings, as_path, sort_settings
 from purefit.models.doors import as_model, sized
 
 __all__ = ["evaluate", "load", "predict"]
 
 
+@room()
 def evaluate(run: Run, data: Any, *, batch_size: int | None = None) -> dict[str, float]:
     """Give the loss and every metric of a run on some data, each example counted once.
 
@@ -47,13 +52,14 @@ def evaluate(run: Run, data: Any, *, batch_size: int | None = None) -> dict[str,
     """
     data = normalise(data, "data")
     check_data(data, "data")
-    _check_width(run, data)
+    _check_targets(run, data)
     tally = Tally()
-    for batch in _batches(data, batch_size or run.plan.eval_batch_size):
+    for batch in _batches(data, _size(run, batch_size)):
         tally.add(jax.device_get(_scores(run.model, run.plan, run.variables, _hyper(run), batch)))
     return tally.means("")
 
 
+@room()
 def predict(run: Run, inputs: Any, *, by: str = "batch", batch_size: int | None = None) -> PyTree:
     """Give the model's outputs for some inputs, in evaluation mode.
 
@@ -73,9 +79,10 @@ def predict(run: Run, inputs: Any, *, by: str = "batch", batch_size: int | None 
     """
     known_name("by", by, ("batch", "example"))
     inputs = check_inputs(inputs)
+    _applied(run, inputs, "inputs")
     parts = [
         jax.device_get(_outputs(by, run.model, run.plan, run.variables, _hyper(run), batch))
-        for batch in _batches(inputs, batch_size or run.plan.eval_batch_size)
+        for batch in _batches(inputs, _size(run, batch_size))
     ]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
@@ -102,26 +109,19 @@ def load(
         CheckpointError: What is saved is damaged or of another model.
     """
     known_name("which", which, ("last", "best"))
-    with RunFolder.open(Path(folder), lock=False) as opened:
-        saved = opened.read_settings()
-        path, manifest = _find(opened, which)
+    folder = as_path(folder, "folder")
+    like = _forms(like)
+    saved, path, manifest = read_run(folder, which)
     names = {**Hyper.__dataclass_fields__, **Plan.__dataclass_fields__}
     flat = {name: value for name, value in saved.items() if name in names}
     hyper, plan, _ = sort_settings(_known({**flat, **settings}))
     record = saved["record"]
-    network = sized(as_model(model), record.get("outputs"))
-    examples = record["examples"]
-    form = form_of(
-        Data(
-            jax.tree.map(
-                lambda leaf: jax.ShapeDtypeStruct((examples, *leaf.shape[1:]), leaf.dtype), like
-            ),
-            (),
-        )
-    )
+    network = as_model(model)
+    if "outputs" in record:
+        network = sized(network, record["outputs"])
+    form = form_of(Data(jax.tree.map(partial(_as_many, record["examples"]), like), ()))
     hyper = resolve(hyper, plan, network.reads)
-    programs = programs_for(network, plan, hyper, form, None)
-    state = restore(path, manifest, programs.state_form)
+    state = restore(path, manifest, _state_form(programs_for(network, plan, hyper, form, None)))
     return Run(
         model=network,
         plan=plan,
@@ -131,31 +131,34 @@ def load(
         history=as_columns(manifest.record["rows"]),
         timings=Timings(),
         mode=manifest.record["mode"],
-        folder=Path(folder),
+        folder=folder,
     )
 
 
-def _find(opened: RunFolder, which: str) -> tuple[Path, Any]:
-    found = newest(opened.checkpoints)
-    if found is None:
-        raise RunFolderError(
-            f"Expected a saved step in {opened.checkpoints}, got none; resume the run first."
+def _as_many(examples: int, leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((examples, *leaf.shape[1:]), leaf.dtype)
+
+
+def _state_form(programs: Programs) -> PyTree:
+    try:
+        return programs.state_form
+    except InputError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"Expected model and optimizer to begin with inputs like these, got "
+            f"{type(error).__name__} ({reason(error)}); give those that the run was saved with."
+        ) from error
+
+
+def _forms(like: Any) -> PyTree:
+    leaves = jax.tree.leaves(like, is_leaf=lambda leaf: leaf is None)
+    if not leaves or not all(getattr(leaf, "shape", ()) for leaf in leaves):
+        raise DataError(
+            "Expected like to be inputs with the examples along the first axis, got "
+            f"{type(like).__name__}; give some of the training data's x."
         )
-    if which == "last":
-        return found
-    scored = []
-    for step in steps(opened.checkpoints):
-        path = step_path(opened.checkpoints, step)
-        try:
-            manifest = verify(path)
-        except CheckpointError:
-            continue
-        if manifest.score is not None:
-            scored.append((manifest.score, -step, path, manifest))
-    if not scored:
-        return found
-    _, _, path, manifest = max(scored, key=lambda one: one[:2])
-    return path, manifest
+    return like
 
 
 def _known(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -169,12 +172,30 @@ def _known(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return settings
 
 
-def _check_width(run: Run, data: Data) -> None:
-    if run.plan.loss == "cross_entropy":
-        apply = bind(run.model, run.plan, _hyper(run))
-        one = jax.tree.map(lambda leaf: leaf[:1], data.x)
-        shapes = jax.eval_shape(partial(predict_batch, apply), run.variables, one)
-        check_targets(data, "data", jax.tree.leaves(shapes)[0].shape[-1], run.plan.loss)
+def _check_targets(run: Run, data: Data) -> None:
+    """Refuse targets that the run's outputs for these inputs do not fit."""
+    outputs = _applied(run, data.x, "data.x")
+    outputs_fit(outputs, data.y, run.plan.loss)
+    if is_cross_entropy(run.plan):
+        check_targets(data, "data", jax.tree.leaves(outputs)[0].shape[-1], run.plan.loss)
+
+
+def _applied(run: Run, inputs: PyTree, what: str) -> PyTree:
+    try:
+        return check_applied(run.model, run.plan, run.hyper, run.variables, inputs)
+    except ModelError as error:
+        shapes = jax.tree.map(lambda leaf: tuple(leaf.shape[1:]), inputs)
+        raise DataError(
+            f"Expected {what} to have examples like the training data's, got shape {shapes}, with "
+            f"which the model fails ({reason(error.__cause__ or error)}); prepare both alike."
+        ) from error
+
+
+def _size(run: Run, batch_size: int | None) -> int:
+    if batch_size is None:
+        return run.plan.eval_batch_size
+    check_plan(replace(run.plan, batch_size=batch_size))
+    return batch_size
 
 
 def _hyper(run: Run) -> Hyper:
