@@ -1,13 +1,13 @@
 """Arguments, a library call, a print."""
 
 import contextlib
-import io
+import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
-from purefit.errors import PurefitError, PurefitWarning, SettingsError
+from purefit.errors import PurefitError, PurefitWarning
 
 __all__ = ["main"]
 
@@ -26,82 +26,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.simplefilter("always", PurefitWarning)
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = parse(words)
-        from purefit.cli.commands import run_command
-
-        run_command(options)
+        _run(words)
     except PurefitError as error:
-        print(f"purefit: {error}", file=sys.stderr)
+        _say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        print("purefit: Stopped before the first step; nothing was begun.", file=sys.stderr)
+        _say("Stopped by Ctrl-C before anything was begun; no run was changed.")
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
+        _drop_output()
+        return 1
+    except OSError as error:
+        _drop_output()
+        where = f" ({error.filename})" if error.filename else ""
+        _say(
+            f"Expected the system to read and write, got {error.strerror or error}{where}; make "
+            "room or see to the rights there, then do it again."
+        )
         return 1
     return 0
 
 
-def parse(words: list[str]) -> Any:
-    """Turn words into one of the option records; a TOML file's words come before the flags.
+def _run(words: Sequence[str]) -> None:
+    from purefit.cli.words import parse
 
-    Raises:
-        SettingsError: The words cannot be understood.
-        SystemExit: Help was asked for and printed.
-    """
-    from purefit.cli.options import Train
-
-    if not words:
-        words = ["--help"]
-    options = _parse_once(words)
-    if isinstance(options, Train) and options.config is not None:
-        from purefit.cli.config import words_of
-
-        options = _parse_once([words[0], *words_of(options.config), *words[1:]])
-    return options
-
-
-def _parse_once(words: list[str]) -> Any:
-    import tyro
-
-    from purefit.cli.options import COMMANDS
-
-    said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(COMMANDS, args=words, prog="purefit", description=_ABOUT)
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-    first = said.getvalue().split("────\n")[0] if "────\n" in said.getvalue() else said.getvalue()
-    raise SettingsError(_one_sentence(said.getvalue() or first, words)) from None
+        options = parse(words)
+        from purefit.cli.commands import run_command
+
+        run_command(options)
+    finally:
+        sys.stdout.flush()
 
 
-_ABOUT = """Train networks in JAX, where a whole run is one pure function.
+def _say(sentence: str) -> None:
+    print(f"purefit: {' '.join(sentence.split())}", file=sys.stderr)
 
-Start with: purefit train mnist"""
 
-
-def _one_sentence(box: str, words: list[str]) -> str:
-    """Make one sentence of a box drawn for a terminal."""
-    lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()]
-    lines = [line for line in lines if line]
-    body: list[str] = []
-    for line in lines[1:]:
-        if set(line) <= {"─"} or line.startswith(("Got errors", "Perhaps you meant")):
-            break
-        body.append(line)
-    text = " ".join(body).replace(" .", ".").rstrip(".")
-    hint = ""
-    if any(line.startswith("Perhaps you meant") for line in lines):
-        at = next(i for i, line in enumerate(lines) if line.startswith("Perhaps you meant"))
-        hint = next(
-            (f" (perhaps {line.split()[0]})" for line in lines[at + 1 :] if "--" in line), ""
-        )
-    command = words[0] if words and not words[0].startswith("-") else ""
-    known = command in ("train", "resume", "evaluate", "predict", "verify")
-    helping = f"purefit {command} --help" if known else "purefit --help"
-    return f"Expected arguments that purefit knows, got: {text}{hint}; look at {helping}."
+def _drop_output() -> None:
+    """Send what is still to be printed nowhere, so that the interpreter can end in peace."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from purefit.cli.config import options_of
 from purefit.cli.models import model_named
 from purefit.cli.options import Evaluate, Predict, Resume, Train, Verify
+from purefit.core.checks import check_same_form, normalise
 from purefit.core.settings import Hyper, Plan
-from purefit.errors import CheckpointError, DataError, SettingsError
+from purefit.errors import CheckpointError, DataError, RunFolderError, SettingsError
 from purefit.io.datasets import Dataset, load
 from purefit.io.fingerprint import state_hash
 from purefit.io.folder import RunFolder, name_run
@@ -23,6 +25,7 @@ from purefit.loop.inference import evaluate, predict
 from purefit.loop.inference import load as load_run
 from purefit.loop.job import Job, make_job
 from purefit.loop.record import Run
+from purefit.loop.saved import input_forms
 from purefit.loop.settings import Saving
 from purefit.loop.verify import verify
 
@@ -46,7 +49,8 @@ def run_command(options: Any) -> None:
 def _train(options: Train) -> None:
     job, dataset = _job(options)
     label = Path(options.model.split(":")[0]).stem
-    out = options.out or name_run(Path("runs"), _short(dataset.name), label, datetime.now())
+    name = name_run(Path("runs"), _short(dataset.name), label, datetime.now())
+    out = name if options.out is None else options.out
     run = train_job(job, out, False, make_reporter(options.progress))
     _print_run(run, options.json)
 
@@ -85,16 +89,20 @@ def _saved_options(folder: str, model: str | None) -> Train:
         saved = opened.read_settings()
     names = {field.name for field in fields(Train)}
     given = {name: value for name, value in saved.items() if name in names}
-    if given.get("data") in (None, "arrays"):
+    if given.get("data") == "arrays":
         raise SettingsError(
             f"Expected a run made by purefit train, got one made in Python in {folder}; "
-            "go on with pf.fit(..., resume=True)."
+            "go on there, with pf.fit(..., resume=True) or pf.load."
         )
-    _check_model(given["model"], model, folder)
-    for name in ("hidden", "channels"):
-        if name in given:
-            given[name] = tuple(given[name])
-    return Train(**{"save_every_epochs": None, **given})
+    missing = [name for name in ("data", "model", "seed") if name not in given]
+    if missing:
+        raise RunFolderError(
+            f"Expected {Path(folder, 'run.toml')} to say {missing[0]}, got nothing of it; undo the "
+            "edit, or start the run again with another --out."
+        )
+    options = options_of(given, str(Path(folder, "run.toml")))
+    _check_model(options.model, model, folder)
+    return replace(options, save_every_epochs=given.get("save_every_epochs"))
 
 
 def _check_model(saved: str, given: str | None, folder: str) -> None:
@@ -119,20 +127,23 @@ def _open_run(folder: str, which: str, model: str | None) -> tuple[Run, Train, d
     """Load a run for evaluation or prediction, without loading its data."""
     options = _saved_options(folder, model)
     with RunFolder.open(Path(folder), lock=False) as opened:
-        record = opened.read_settings()["record"]
+        saved = opened.read_settings()
+    form = input_forms(saved, Path(folder))[0]
     network = model_named(options.model, options.hidden, options.channels)
-    shape, dtype = record["input_shapes"][0], record["input_dtypes"][0]
-    like = np.zeros((1, *shape), dtype)
-    return load_run(folder, network, like, which=which), options, record
+    like = np.zeros((1, *form.shape), form.dtype)
+    return load_run(folder, network, like, which=which), options, saved["record"]
 
 
 def _evaluate(options: Evaluate) -> None:
-    run, saved, _ = _open_run(options.run, options.which, options.model)
+    run, saved, record = _open_run(options.run, options.which, options.model)
     assert saved.data is not None
     dataset = load(options.data or saved.data)
     data = dataset.test if options.split == "test" else dataset.train
     if data is None:
         raise DataError(f"Expected a test split in {dataset.name}, got none; use --split train.")
+    data = normalise(data, f"the {options.split} data")
+    like = np.zeros((1, *record["input_shapes"][0]), record["input_dtypes"][0])
+    check_same_form(like, data.x, ("the training data", f"{dataset.name} ({options.split})"))
     scores = evaluate(run, data)
     step = int(run.state.step)
     if options.json:

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from purefit.core.settings import check_widths
 from purefit.errors import ModelError, SettingsError
+from purefit.io.datasets import reason
 
 __all__ = ["model_named"]
 
@@ -47,10 +49,9 @@ def _check_widths(
     name: str, hidden: tuple[int, ...] | None, channels: tuple[int, ...] | None
 ) -> None:
     for setting, widths in (("hidden", hidden), ("channels", channels)):
-        if widths is not None and any(width < 1 for width in widths):
-            raise SettingsError(
-                f"Expected {setting} to be widths of at least 1, got {list(widths)}; change them."
-            )
+        check_widths(setting, widths or ())
+    if channels == ():
+        raise SettingsError("Expected channels to be one or more widths, got none; give them.")
     if channels is not None and name != "cnn":
         raise SettingsError(
             f"Expected channels only with model cnn, got it with {name!r}; leave it out."
@@ -77,25 +78,25 @@ def _from_file(path: Path, attribute: str) -> Any:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(
-            f"Expected {path} to run, got {type(error).__name__} ({error}); mend the file."
+            f"Expected {path} to run, got {type(error).__name__} ({reason(error)}); mend the file."
         ) from error
     if not hasattr(module, attribute):
         names = [name for name in vars(module) if not name.startswith("_")]
         raise ModelError(
-            f"Expected {attribute!r} in {path}, got only {', '.join(names) or 'nothing'}; "
-            "check --model."
+            f"Expected a model named {attribute!r} in {path}, got only "
+            f"{', '.join(names) or 'an empty file'}; check --model."
         )
     value = getattr(module, attribute)
     if not callable(value) or not _without_arguments(value):
         return value
     try:
         return value()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(
             f"Expected {attribute}() in {path} to give a model, got {type(error).__name__} "
-            f"({error}); mend the function."
+            f"({reason(error)}); mend the function."
         ) from error
 
 

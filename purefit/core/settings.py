@@ -206,6 +206,18 @@ def check_plan(plan: Plan) -> None:
             raise SettingsError(
                 f"Expected {name} to be true or false, got {shown(getattr(plan, name))}; change it."
             )
+    known_name("mode", plan.mode, MODES)
+    if plan.mode in ("scan", "step") and plan.unroll != Plan.unroll:
+        raise SettingsError(
+            f"Expected unroll only in modes unroll and auto, got it with {plan.mode!r}; "
+            "leave it out."
+        )
+    known_name("schedule", plan.schedule, SCHEDULES)
+    _check_functions(plan)
+
+
+def _check_functions(plan: Plan) -> None:
+    """Refuse losses, metrics and optimizers that are neither names nor functions."""
     if not isinstance(plan.loss, str) and not callable(plan.loss):
         raise SettingsError(
             f"Expected loss to be a name or a function, got {shown(plan.loss)}; choose one."
@@ -216,13 +228,6 @@ def check_plan(plan: Plan) -> None:
             f"Expected metrics to be a tuple of names or functions, got {shown(metrics)}; "
             "put it into one."
         )
-    known_name("mode", plan.mode, MODES)
-    if plan.mode in ("scan", "step") and plan.unroll != Plan.unroll:
-        raise SettingsError(
-            f"Expected unroll only in modes unroll and auto, got it with {plan.mode!r}; "
-            "leave it out."
-        )
-    known_name("schedule", plan.schedule, SCHEDULES)
     if isinstance(plan.optimizer, str):
         known_name("optimizer", plan.optimizer, OPTIMIZERS)
     elif not callable(plan.optimizer) and not _is_transformation(plan.optimizer):

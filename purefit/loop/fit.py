@@ -18,6 +18,7 @@ from purefit.loop.job import Job, make_job
 from purefit.loop.keep import Keeper, open_keeper
 from purefit.loop.programs import Programs, form_of, programs_for
 from purefit.loop.record import Run, Tally, Timings, as_columns
+from purefit.loop.room import room
 from purefit.loop.settings import Settings
 from purefit.loop.signals import Flag, listening
 
@@ -70,7 +71,7 @@ def fit(
 
 def train_job(job: Job, out: str | Path | None, resume: bool, reporter: Reporter) -> Run:
     """Train a job that is already checked; see `fit`."""
-    with ExitStack() as stack:
+    with room(), ExitStack() as stack:
         flag = stack.enter_context(listening(out is not None))
         keeper = stack.enter_context(open_keeper(job, out, resume))
         stack.callback(reporter.end)

@@ -8,16 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purefit.core.batches import batching, count_examples, prepare
+from purefit.core.batches import batching, count_examples
 from purefit.core.checks import check_data, check_same_form, normalise
-from purefit.core.labels import check_labels, outputs_fit, outputs_for
+from purefit.core.labels import check_labels, check_targets, outputs_for
 from purefit.core.losses import find_loss
 from purefit.core.metrics import find_metrics
-from purefit.core.run import bind
 from purefit.core.settings import Hyper, Plan, resolve
 from purefit.core.state import trace_hyper
-from purefit.core.types import Data, Model, PyTree
+from purefit.core.types import Data, Model
 from purefit.errors import ModelError, SettingsError
+from purefit.io.datasets import reason
+from purefit.loop.fits import check_step
 from purefit.loop.settings import Saving, check_seed, sort_settings
 from purefit.models.doors import as_model, sized
 
@@ -70,33 +71,44 @@ def make_job(
     seed = check_seed(seed)
     hyper, plan, saving = sort_settings(settings)
     find_loss(plan.loss)
+    _check_hashable_plan(plan)
     find_metrics(plan.metrics, plan.loss)
     model = as_model(model)
     train = _checked(train, "train")
     valid = None if valid is None else _checked(valid, "valid")
     if valid is not None:
         check_same_form(train, valid)
-    check_labels(train, valid, None, plan.loss)
-    model = sized(model, outputs_for(train, plan.loss))
-    _check_hashable(model, plan)
+    check_targets(train, "train", None, plan.loss)
+    if getattr(model, "outputs", 0) is None:
+        model = sized(model, outputs_for(train, plan.loss))
+    _check_hashable(model)
     hyper = resolve(hyper, plan, model.reads)
-    _check_steps(plan, count_examples(train))
-    _check_outputs(model, plan, hyper, train, valid)
+    steps = _check_steps(plan, count_examples(train))
+    check_labels(train, valid, check_step(model, plan, hyper, train, steps), plan.loss)
     described = _described(model, plan, hyper, saving, seed, description or {})
     on_device = None if valid is None else _put(valid)
     return Job(model, plan, hyper, saving, seed, _put(train), on_device, described)
 
 
-def differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
+def differences(
+    saved: Mapping[str, Any],
+    given: Mapping[str, Any],
+    places: tuple[str, str] = ("in the saved run", "now"),
+) -> str | None:
     """Name the first setting that differs between a saved run and what was given now.
 
     What is kept of the saved steps may differ, and so may everything in the table `record`.
+
+    Args:
+        saved: The settings of the saved run.
+        given: Those of now.
+        places: What to call where the two were found.
     """
     free = {"keep_last", "keep_best", "record"}
     for name in [*given, *(name for name in saved if name not in given)]:
         old, new = saved.get(name), given.get(name)
         if name not in free and old != new:
-            return f"{name} = {old!r} in the saved run and {new!r} now"
+            return f"{name} = {old!r} {places[0]} and {new!r} {places[1]}"
     return None
 
 
@@ -116,61 +128,43 @@ def _put(data: Data) -> Data:
     return jax.tree.map(put, data)
 
 
-def _check_hashable(model: Model, plan: Plan) -> None:
-    """Compiled programs are found again by model and plan."""
-    for what, value in (("model", model), ("plan", plan)):
+def _check_hashable_plan(plan: Plan) -> None:
+    for field in fields(plan):
         try:
-            hash(value)
+            hash(getattr(plan, field.name))
         except TypeError as error:
-            raise ModelError(
-                f"Expected a {what} that can be hashed, got {type(value).__name__} ({error}); "
-                "make it a frozen dataclass or a function."
+            raise SettingsError(
+                f"Expected {field.name} to be something that can be hashed, got "
+                f"{type(getattr(plan, field.name)).__name__} ({reason(error)}); give a name, a "
+                "function or a tuple of them."
             ) from error
 
 
-def _check_steps(plan: Plan, examples: int) -> None:
+def _check_hashable(model: Model) -> None:
+    """Compiled programs are found again by model and plan."""
+    try:
+        hash(model)
+    except TypeError as error:
+        raise ModelError(
+            f"Expected a model that can be hashed, got {type(model).__name__} ({reason(error)}); "
+            "make it a frozen dataclass or a function."
+        ) from error
+
+
+def _check_steps(plan: Plan, examples: int) -> int:
     batches = batching(examples, plan.batch_size, plan.drop_remainder)
     if not batches.steps:
         raise SettingsError(
             f"Expected batch_size to be at most the {examples} training examples with "
             f"drop_remainder, got {plan.batch_size}; make it smaller."
         )
-    if plan.epochs * batches.steps >= 2**31:
+    total = plan.epochs * batches.steps
+    if total >= 2**31:
         raise SettingsError(
             f"Expected a run of fewer than 2**31 steps, got {plan.epochs} epochs of "
             f"{batches.steps} steps; choose fewer epochs."
         )
-
-
-def _check_outputs(model: Model, plan: Plan, hyper: Hyper, train: Data, valid: Data | None) -> None:
-    """Look at the form of the outputs, without computing any."""
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((2, *leaf.shape[1:]), leaf.dtype), train.x)
-    key = jax.eval_shape(lambda: jax.random.key(0))
-
-    def outputs(key: Any, inputs: PyTree) -> PyTree:
-        apply = bind(model, plan, trace_hyper(hyper))
-        variables = model.init(key, prepare(_first(inputs), plan.scale_bytes))
-        return apply(variables, inputs, key=key, train=True)[0]
-
-    try:
-        shapes = jax.eval_shape(outputs, key, one)
-    except ModelError:
-        raise
-    except Exception as error:
-        inputs = jax.tree.map(lambda leaf: tuple(leaf.shape[1:]), train.x)
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise ModelError(
-            f"Expected a model that takes a batch of inputs of shape {inputs}, "
-            f"got {type(error).__name__} when it was called ({reason}); "
-            "mend the model or its inputs."
-        ) from error
-    outputs_fit(shapes, train.y, plan.loss)
-    if plan.loss == "cross_entropy":
-        check_labels(train, valid, jax.tree.leaves(shapes)[0].shape[-1], plan.loss)
-
-
-def _first(inputs: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[:1], inputs)
+    return total
 
 
 def _described(

@@ -19,6 +19,8 @@ from purefit.io.fingerprint import data_fingerprint
 from purefit.io.folder import RunFolder, environment
 from purefit.io.manifest import Manifest
 from purefit.loop.job import Job, differences
+from purefit.loop.saved import check_unedited
+from purefit.loop.settings import as_path
 
 __all__ = ["Keeper", "open_keeper", "score"]
 
@@ -89,7 +91,7 @@ def open_keeper(job: Job, out: str | Path | None, resume: bool) -> Iterator[Keep
             raise RunFolderError("Expected a run folder to resume from, got none; give it as out=.")
         yield _Nothing()
         return
-    path = Path(out)
+    path = as_path(out, "out")
     prints = {"train_data": data_fingerprint(job.train)}
     if job.valid is not None:
         prints["valid_data"] = data_fingerprint(job.valid)
@@ -99,7 +101,7 @@ def open_keeper(job: Job, out: str | Path | None, resume: bool) -> Iterator[Keep
         if found:
             keeper.look()
         else:
-            folder.write_settings({**job.settings, "record": {**_form(job), **prints}})
+            folder.write_settings({**job.settings, "record": keeper.table})
             folder.write_environment()
         try:
             yield keeper
@@ -150,6 +152,7 @@ class _Folder:
         self.folder = folder.path
         self.seconds = 0.0
         self._job, self._opened, self._prints = job, folder, prints
+        self.table = {**_form(job), **prints}
         self._found: tuple[Path, Manifest] | None = None
         self._saver: Saver | None = None
         self._fixed: dict[str, Any] = {}
@@ -159,7 +162,8 @@ class _Folder:
         """Compare the folder with the job, and find the newest verified step."""
         saved = self._opened.read_settings()
         given = {**self._job.settings, "record": self._prints}
-        record = saved.get("record", {})
+        record = saved.get("record")
+        record = record if isinstance(record, Mapping) else {}
         difference = differences(saved, given) or differences(
             {name: record.get(name) for name in self._prints}, self._prints
         )
@@ -171,6 +175,7 @@ class _Folder:
         clear_leftovers(self._opened.checkpoints)
         self._found = newest(self._opened.checkpoints)
         if self._found is not None:
+            check_unedited(self.folder, saved, *self._found)
             self._compare(self._found[1].record)
 
     def _compare(self, record: Mapping[str, Any]) -> None:
@@ -208,6 +213,7 @@ class _Folder:
             "mode": mode,
             "settings": dict(self._job.settings),
             "environment": environment(),
+            "record": self.table,
             **self._prints,
         }
         self._opened.write_history([dict(row) for row in rows])
@@ -244,6 +250,8 @@ class _Folder:
         assert self._saver is not None
         self.finish()
         step = self._saver.saved_step
+        if step is None and self._found is not None:
+            step = self._found[1].step
         if step is None:
             return "; nothing is saved yet"
         return f"; step {step} is saved in {self.folder}"

@@ -1,15 +1,16 @@
 """Settings as people give them: by keyword, sorted into `Hyper`, `Plan` and `Saving`."""
 
-import math
 import numbers
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, TypedDict
 
-from purefit.core.settings import Hyper, Plan, check_hyper, check_plan
+from purefit.core.settings import Hyper, Plan, check_hyper, check_plan, is_finite, shown
 from purefit.errors import SettingsError
 
-__all__ = ["Saving", "Settings", "check_saving", "check_seed", "sort_settings"]
+__all__ = ["Saving", "Settings", "as_path", "check_saving", "check_seed", "sort_settings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,19 +103,17 @@ def check_saving(saving: Saving) -> None:
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         if not (value is None and name != "keep_last") and (not whole or value < 1):
             raise SettingsError(
-                f"Expected {name} to be a whole number of at least 1, got {value!r}; change it."
+                f"Expected {name} to be a whole number of at least 1, got {shown(value)}; "
+                "change it."
             )
     seconds = saving.save_every_seconds
-    number: Any = seconds
-    if seconds is not None and not (
-        isinstance(number, int | float) and math.isfinite(seconds) and seconds > 0
-    ):
+    if seconds is not None and not (is_finite(seconds) and seconds > 0):
         raise SettingsError(
-            f"Expected save_every_seconds to be a positive number, got {seconds!r}; change it."
+            f"Expected save_every_seconds to be a positive number, got {shown(seconds)}; change it."
         )
     if not isinstance(saving.keep_best, bool):
         raise SettingsError(
-            f"Expected keep_best to be true or false, got {saving.keep_best!r}; change it."
+            f"Expected keep_best to be true or false, got {shown(saving.keep_best)}; change it."
         )
 
 
@@ -127,6 +126,22 @@ def check_seed(seed: Any) -> int:
     whole = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
     if not whole or not 0 <= seed < 2**32:
         raise SettingsError(
-            f"Expected seed to be a whole number from 0 to 2**32 - 1, got {seed!r}; change it."
+            f"Expected seed to be a whole number from 0 to 2**32 - 1, got {shown(seed)}; change it."
         )
     return int(seed)
+
+
+def as_path(given: Any, name: str) -> Path:
+    """Make a path of what was given as one.
+
+    Raises:
+        SettingsError: It is none.
+    """
+    if isinstance(given, str | os.PathLike) and isinstance(os.fspath(given), str):
+        text = os.fspath(given)
+        if text and "\0" not in text:
+            return Path(text)
+    raise SettingsError(
+        f"Expected {name} to be the path of a folder, got {shown(given)}; give it as text or a "
+        "pathlib.Path."
+    )

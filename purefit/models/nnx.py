@@ -44,13 +44,9 @@ def from_nnx(module: Any) -> "NnxModel":
     Raises:
         ModelError: This is no module and makes none, or one that cannot be traced.
     """
+    identity: Hashable
     if isinstance(module, nnx.Module):
-        split = jax.tree.map(jnp.array, nnx.split(module))
-        identity: Hashable = object()
-
-        def make(rngs: nnx.Rngs) -> nnx.Module:
-            return nnx.merge(*split)
-
+        identity, make = object(), _with_weights_of(module)
     elif callable(module):
         identity, make = identity_of(module), _with_rngs(module)
     else:
@@ -60,6 +56,11 @@ def from_nnx(module: Any) -> "NnxModel":
         )
     parts, kind = _look(make)
     return NnxModel(identity, kind.__name__, make, parts, parameters_of(kind.__call__))
+
+
+def _with_weights_of(module: nnx.Module) -> Callable[[nnx.Rngs], Any]:
+    split = jax.tree.map(jnp.array, nnx.split(module))
+    return lambda rngs: nnx.merge(*split)
 
 
 def _with_rngs(factory: Callable[..., Any]) -> Callable[[nnx.Rngs], Any]:
