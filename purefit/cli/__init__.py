@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        _say("Stopped by Ctrl-C before anything was begun; no run was changed.")
+        _say("Stopped by Ctrl-C; no run was changed.")
         return 130
     except BrokenPipeError:
         _drop_output()

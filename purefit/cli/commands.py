@@ -79,7 +79,8 @@ def _job(options: Train) -> tuple[Job, Dataset]:
         if given[name] is not None
     }
     dataset = load(options.data)
-    job = make_job(model, dataset.train, dataset.test, options.seed, settings, description)
+    notes = {} if dataset.classes is None else {"classes": list(dataset.classes)}
+    job = make_job(model, dataset.train, dataset.test, options.seed, settings, description, notes)
     return job, dataset
 
 

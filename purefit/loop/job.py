@@ -38,6 +38,7 @@ class Job:
         train: Training examples on the device.
         valid: Validation examples on the device, or None.
         settings: All of this as plain values, for `run.toml`.
+        notes: What else `run.toml` keeps in its table `record`, such as the names of the classes.
     """
 
     model: Model
@@ -48,6 +49,7 @@ class Job:
     train: Data
     valid: Data | None
     settings: Mapping[str, Any]
+    notes: Mapping[str, Any]
 
     @property
     def traced(self) -> Hyper:
@@ -62,6 +64,7 @@ def make_job(
     seed: int,
     settings: Mapping[str, Any],
     description: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> Job:
     """Check everything on the host, before any compilation, and put the data on the device.
 
@@ -87,7 +90,7 @@ def make_job(
     check_labels(train, valid, check_step(model, plan, hyper, train, steps), plan.loss)
     described = _described(model, plan, hyper, saving, seed, description or {})
     on_device = None if valid is None else _put(valid)
-    return Job(model, plan, hyper, saving, seed, _put(train), on_device, described)
+    return Job(model, plan, hyper, saving, seed, _put(train), on_device, described, notes or {})
 
 
 def differences(

@@ -176,25 +176,7 @@ class _Folder:
         self._found = newest(self._opened.checkpoints)
         if self._found is not None:
             check_unedited(self.folder, saved, *self._found)
-            self._compare(self._found[1].record)
-
-    def _compare(self, record: Mapping[str, Any]) -> None:
-        difference = differences(record["settings"], self._job.settings)
-        if difference is not None:
-            raise CheckpointError(
-                f"Expected the settings of the saved step in {self.folder}, got {difference}; "
-                "resume with the same ones or start another run."
-            )
-        now = environment()
-        for name, before in record["environment"].items():
-            if name != "platform" and now.get(name) != before:
-                warnings.warn(
-                    f"Expected {name} {before} as when the run was saved, got {now.get(name)}; "
-                    "the run goes on, but the same bits are promised only for the same versions "
-                    "and hardware.",
-                    PurefitWarning,
-                    stacklevel=2,
-                )
+            _warn_of_changes(self._found[1].record["environment"])
 
     def plan_for(self, plan: Plan) -> Plan:
         if self._found is None or plan.mode != "auto":
@@ -214,7 +196,6 @@ class _Folder:
             "settings": dict(self._job.settings),
             "environment": environment(),
             "record": self.table,
-            **self._prints,
         }
         self._opened.write_history([dict(row) for row in rows])
         self._saver = Saver(self._opened.checkpoints, saving.keep_last, saving.keep_best)
@@ -262,6 +243,19 @@ class _Folder:
             self._saver.close()
 
 
+def _warn_of_changes(saved: Mapping[str, Any]) -> None:
+    now = environment()
+    for name, before in saved.items():
+        if name != "platform" and now.get(name) != before:
+            warnings.warn(
+                f"Expected {name} {before} as when the run was saved, got {now.get(name)}; "
+                "the run goes on, but the same bits are promised only for the same versions "
+                "and hardware.",
+                PurefitWarning,
+                stacklevel=2,
+            )
+
+
 def score(row: Mapping[str, Any]) -> float:
     """Give the number by which a row is the best of its run: higher is better."""
     for name, sign in (
@@ -279,6 +273,7 @@ def _form(job: Job) -> dict[str, Any]:
     """Describe the inputs, so that `purefit predict` knows what it may be given."""
     leaves = jax.tree.leaves(job.train.x)
     form: dict[str, Any] = {
+        **job.notes,
         "input_shapes": [list(leaf.shape[1:]) for leaf in leaves],
         "input_dtypes": [str(leaf.dtype) for leaf in leaves],
         "examples": int(leaves[0].shape[0]),
