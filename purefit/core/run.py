@@ -14,6 +14,7 @@ does.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
 from purefit.core.batches import Batching, batching, count_examples, epoch_order, prepare, take
 from purefit.core.evaluate import evaluate
@@ -96,6 +97,10 @@ def advance(
 ) -> tuple[TrainState, Info]:
     """Take step `number` of a run, or stand still for good once a loss was not finite.
 
+    Standing still are the step, the parameters and the model's state. The optimizer's state is
+    not: it is of no use any more, and selecting it costs copies in every step (5 % of an epoch of
+    the MNIST network).
+
     Args:
         step: The step function.
         size: Examples in this batch.
@@ -107,12 +112,11 @@ def advance(
     """
     after, info = step(state, take(data, order, first, size))
     live = (state.step == number) & jnp.isfinite(info["loss"].total)
-    return select(live, after, state), info
-
-
-def select(condition: Bool[Array, ""], yes: PyTree, no: PyTree) -> PyTree:
-    """Choose one of two states, leaf by leaf."""
-    return jax.tree.map(partial(jnp.where, condition), yes, no)
+    held = {
+        name: jax.tree.map(partial(jnp.where, live), getattr(after, name), getattr(state, name))
+        for name in ("step", "params", "model_state")
+    }
+    return replace(after, **held), info
 
 
 def segment(
@@ -238,7 +242,7 @@ def make_run(model: Model, plan: Plan) -> RunFunction:
     def run(
         key: Key, hyper: Hyper, train: Data, valid: Data | None = None
     ) -> tuple[TrainState, History]:
-        train = Data(*train)
+        train, valid = jax.tree.map(jnp.asarray, (Data(*train), valid))
         batches = batching(count_examples(train), plan.batch_size, plan.drop_remainder)
         total = plan.epochs * batches.steps
         hyper = trace_hyper(resolve(hyper, plan, model.reads))
