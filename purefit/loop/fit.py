@@ -200,9 +200,11 @@ class _Loop:
             self.keeper.finish()
             number = self.flag.signal_number
             assert number is not None
+            from_python = self.job.settings["data"] == "arrays"
+            again = "pf.fit(..., resume=True) and out=" if from_python else "purefit resume"
             raise Interrupted(
                 f"Stopped by a signal after step {self.step}, which is saved; "
-                f"go on with: purefit resume {self.keeper.folder}",
+                f"go on with: {again} {self.keeper.folder}",
                 signal_number=number,
                 step=self.step,
             )
