@@ -1,7 +1,8 @@
 """One steady epoch of MNIST by purefit against a loop of jitted steps over the same data.
 
-RESULT (to be filled in after measuring on a quiet machine): mlp ... s against ... s, cnn ... s
-against ... s; medians of ... interleaved pairs, 60,000 examples, batch 128, ... cores, jax ...
+The mlp takes 0.272 s against 0.352 (host) and 0.399 (device), the cnn 12.6 s against 20.5 and 20.8.
+Medians of 5 (mlp) and 3 (cnn) interleaved rounds, 60,000 examples, batch 128, 2 CPU cores,
+jax 0.10.2.
 
 The other side is written in plain JAX and Optax, without purefit, in the same process: a jitted
 step with donated parameters, called once a batch from Python. It comes in two variants:

@@ -1,7 +1,7 @@
 """Milliseconds a step in each execution mode, for a network without and with convolutions.
 
-RESULT (to be filled in after measuring on a quiet machine): mlp scan ..., unroll 8 ..., step ...;
-cnn scan ..., unroll 8 ..., step ...; medians of ... repeats, batch 128, ... cores, jax ...
+Milliseconds a step: mlp scan 0.51, unroll 8 0.56, step 0.66; cnn scan 695, unroll 8 26.0, step
+45.1. Medians of 7 (mlp) and 3 (cnn) repeats, batch 128, 2 CPU cores, jax 0.10.2.
 
 This is the evidence for the rule in `purefit.core.run.choose_mode`: on the CPU a program with
 a convolution is unrolled, anything else is a loop. Beside the time of a step stands the time that

