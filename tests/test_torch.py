@@ -75,7 +75,7 @@ CASES = {
         2e-6,
         25,
     ),
-    "cnn_adam": (Plan(), Hyper(learning_rate=1e-3), 5e-6, 50),
+    "cnn_adam": (Plan(), Hyper(learning_rate=1e-3), 5e-6, 35),
     "cnn_sgd": (Plan(optimizer="sgd"), Hyper(learning_rate=0.1), 5e-6, 15),
 }
 

@@ -19,7 +19,7 @@ def test_batches_cover_the_examples(examples, size, drop):
     assert batches.steps == (examples // size if drop else -(-examples // size))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 50), st.integers(1, 300), st.integers(1, 64))
 def test_an_epoch_visits_each_example_once(seed, epoch, examples, size):
     order = epoch_order(jax.random.key(seed), epoch, examples)
