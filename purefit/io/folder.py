@@ -57,7 +57,15 @@ def environment() -> dict[str, Any]:
         "device_kinds": sorted({device.device_kind for device in jax.devices()}),
         "device_count": jax.device_count(),
         "process_count": jax.process_count(),
+        "cores": _cores(),
     }
+
+
+def _cores() -> int:
+    """Count the cores that this process may use: convolutions on the CPU are split among them."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @final
