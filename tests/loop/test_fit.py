@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import warnings
 
 import jax
@@ -12,6 +13,7 @@ import pytest
 import purefit as pf
 from purefit.errors import CheckpointError, NonFiniteError, PurefitWarning, RunFolderError
 from purefit.io.checkpoints import steps
+from purefit.loop.programs import _cached
 
 MODEL = pf.mlp(16)
 QUIET = {"progress": "none", "epochs": 3, "batch_size": 16}
@@ -222,6 +224,20 @@ def test_a_damaged_step_is_named_and_the_one_before_is_used(data, tmp_path):
         again = pf.fit(MODEL, train, test, out=folder, resume=True, **QUIET)
     assert again.timings.steps == 7
     assert pf.state_hash(again.state) == pf.state_hash(run.state)
+
+
+def test_a_resumed_run_keeps_the_mode_it_was_begun_in(data, tmp_path, monkeypatch):
+    train, _ = data
+    settings = {**QUIET, "save_every_steps": 5, "keep_last": 9}
+    run = pf.fit(pf.mlp(17), train, out=tmp_path / "run", **settings)
+    assert run.mode == "scan"
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step_00000021")
+    monkeypatch.setattr("purefit.loop.programs.choose_mode", lambda *given: "step")
+    _cached.cache_clear()
+    again = pf.fit(pf.mlp(17), train, out=tmp_path / "run", resume=True, **settings)
+    assert again.mode == "scan"
+    assert pf.fit(pf.mlp(17), train, **QUIET).mode == "step"
+    _cached.cache_clear()
 
 
 def test_another_version_is_warned_about(data, tmp_path, monkeypatch):

@@ -44,6 +44,16 @@ def test_cuts_at_multiples_of_the_unrolling_change_no_program(mode, steps, unrol
     assert halves == whole
 
 
+@given(st.integers(8, 300), st.integers(2, 9), st.data())
+def test_after_a_cut_anywhere_the_blocks_fall_back_into_place(steps, unroll, data):
+    batches = batching(steps * 4, 4)
+    cut = data.draw(st.integers(0, steps - 1))
+    place = -(-cut // unroll) * unroll
+    whole = taken(pieces("unroll", batches, unroll, 0, steps))
+    after = taken(pieces("unroll", batches, unroll, cut, steps - cut))
+    assert after[place - cut :] == whole[place:]
+
+
 @pytest.mark.parametrize(("mode", "programs"), [("scan", 1), ("unroll", 5), ("step", 12)])
 def test_a_segment_takes_few_calls(mode, programs):
     assert len(list(pieces(mode, batching(100, 8), 8, 0, 12))) == programs
