@@ -140,8 +140,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'purefit' has no attribute {name!r}")
     home = _HOME_OF[name]
-    if f"{home}.{name}" in ("purefit.io.datasets",):
-        value = import_module(f"{home}.{name}")
+    if name == "datasets":  # a module, and not a name in one
+        value: Any = import_module(f"{home}.{name}")
     else:
         value = getattr(import_module(home), name)
     globals()[name] = value

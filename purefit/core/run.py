@@ -25,7 +25,7 @@ from jax import lax
 from jaxtyping import Array, Int
 
 from purefit.core.batches import Batching, batching, count_examples, epoch_order, prepare, take
-from purefit.core.evaluate import evaluate
+from purefit.core.evaluate import evaluate, evaluate_batch
 from purefit.core.losses import find_loss
 from purefit.core.metrics import find_metrics
 from purefit.core.optimizers import make_optimizer
@@ -43,6 +43,7 @@ __all__ = [
     "epoch",
     "gradients_at",
     "make_run",
+    "scores_of",
     "segment",
     "start_run",
     "step_of",
@@ -75,6 +76,13 @@ def step_of(model: Model, plan: Plan, hyper: Hyper, total_steps: int) -> Step:
     return make_step(
         bind(model, plan, hyper), loss, find_metrics(plan.metrics, plan.loss), optimizer
     )
+
+
+def scores_of(model: Model, plan: Plan, hyper: Hyper, variables: Variables, batch: Data) -> Info:
+    """Sum the plan's loss and metrics over a batch, in evaluation mode."""
+    metrics = find_metrics(plan.metrics, plan.loss)
+    apply = bind(model, plan, hyper)
+    return evaluate_batch(apply, find_loss(plan.loss), metrics, variables, batch)
 
 
 def start_run(

@@ -12,11 +12,9 @@ import numpy as np
 
 from purefit.core.batches import batching, count_examples
 from purefit.core.checks import check_data, check_inputs, normalise
-from purefit.core.evaluate import evaluate_batch, predict_batch, predict_examples
+from purefit.core.evaluate import predict_batch, predict_examples
 from purefit.core.labels import check_targets, outputs_fit
-from purefit.core.losses import find_loss
-from purefit.core.metrics import find_metrics
-from purefit.core.run import bind
+from purefit.core.run import bind, scores_of
 from purefit.core.settings import Hyper, Plan, check_plan, known_name, resolve
 from purefit.core.state import trace_hyper
 from purefit.core.types import Data, Model, PyTree, Variables
@@ -55,7 +53,7 @@ def evaluate(run: Run, data: Any, *, batch_size: int | None = None) -> dict[str,
     _check_targets(run, data)
     tally = Tally()
     for batch in _batches(data, _size(run, batch_size)):
-        tally.add(jax.device_get(_scores(run.model, run.plan, run.variables, _hyper(run), batch)))
+        tally.add(jax.device_get(_scores(run.model, run.plan, _hyper(run), run.variables, batch)))
     return tally.means("")
 
 
@@ -213,11 +211,7 @@ def _rows(rows: slice, leaf: Any) -> jax.Array:
     return jnp.asarray(leaf[rows])
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _scores(model: Model, plan: Plan, variables: Variables, hyper: Hyper, batch: Data) -> Any:
-    metrics = find_metrics(plan.metrics, plan.loss)
-    apply = bind(model, plan, hyper)
-    return evaluate_batch(apply, find_loss(plan.loss), metrics, variables, batch)
+_scores = jax.jit(scores_of, static_argnums=(0, 1))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

@@ -13,13 +13,10 @@ import numpy as np
 from jax import lax
 
 from purefit.core.batches import Batching, batching, epoch_order
-from purefit.core.evaluate import evaluate_batch
-from purefit.core.losses import find_loss
-from purefit.core.metrics import find_metrics
 from purefit.core.run import (
-    bind,
     choose_mode,
     gradients_at,
+    scores_of,
     segment,
     start_run,
     step_of,
@@ -114,6 +111,11 @@ class Programs:
         """The shapes and dtypes of the state."""
         return jax.eval_shape(self._start, self._hyper, self._key)
 
+    @cached_property
+    def _valid_batches(self) -> Batching:
+        assert self._valid is not None
+        return batching(self._valid.examples, self._plan.eval_batch_size)
+
     def start(self, hyper: Hyper, key: Key) -> TrainState:
         """Make the state before the first step."""
         return self._get("start")(hyper, key)
@@ -147,8 +149,7 @@ class Programs:
 
     def evaluate(self, variables: Variables, hyper: Hyper, data: Data) -> list[Info]:
         """Evaluate the validation data; one `info` for each batch, on the device."""
-        assert self._valid is not None
-        batches = batching(self._valid.examples, self._plan.eval_batch_size)
+        batches = self._valid_batches
         size = batches.size
         calls = [("evaluate", i * size) for i in range(batches.full)]
         calls += [("evaluate_short", batches.full * size)] if batches.short else []
@@ -170,7 +171,7 @@ class Programs:
             )
             names += [piece.program for piece in rest]
         if self._valid is not None:
-            batches = batching(self._valid.examples, self._plan.eval_batch_size)
+            batches = self._valid_batches
             names += ["evaluate"] * (batches.full > 0) + ["evaluate_short"] * (batches.short > 0)
         self._compile(name for name in dict.fromkeys(names) if name not in self._compiled)
 
@@ -195,7 +196,7 @@ class Programs:
             return jax.jit(self._order).lower(self._key, number)
         if name.startswith("evaluate"):
             assert self._valid is not None
-            batches = batching(self._valid.examples, self._plan.eval_batch_size)
+            batches = self._valid_batches
             size = batches.size if name == "evaluate" else batches.short
             variables = Variables(self.state_form.params, self.state_form.model_state)
             return jax.jit(partial(self._evaluate, size)).lower(
@@ -219,10 +220,7 @@ class Programs:
         self, size: int, variables: Variables, hyper: Hyper, data: Data, first: Any
     ) -> Info:
         batch = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, first, size), data)
-        plan = self._plan
-        apply = bind(self._model, plan, hyper)
-        metrics = find_metrics(plan.metrics, plan.loss)
-        return evaluate_batch(apply, find_loss(plan.loss), metrics, variables, batch)
+        return scores_of(self._model, self._plan, hyper, variables, batch)
 
     def _steps(self, name: str) -> Callable[..., tuple[TrainState, Info]]:
         batches = self.batches

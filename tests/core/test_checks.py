@@ -1,7 +1,5 @@
 """Checks of data and labels: what is let through unchanged, and every kind of what is refused."""
 
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,19 +10,11 @@ from hypothesis.extra import numpy as arrays
 
 from purefit.core.checks import check_data, check_inputs, check_same_form, normalise
 from purefit.core.types import Data
-from purefit.errors import DataError
+from tests.core.refusal import refused
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 Y = np.array([0, 1, 2, 0, 1, 2], np.int32)
 INT32 = np.iinfo(np.int32)
-
-
-def refused(function, *arguments, error=DataError):
-    with pytest.raises(error) as raised:
-        function(*arguments)
-    text = str(raised.value)
-    assert re.fullmatch(r"Expected (?!.*\.\s+[A-Z]).*got .*; .+\.", text), text
-    return text
 
 
 def same(ours, given):

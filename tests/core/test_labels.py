@@ -1,6 +1,5 @@
 """Labels and targets against the loss and the model's outputs."""
 
-import re
 import warnings
 
 import jax
@@ -11,19 +10,12 @@ import pytest
 from purefit.core.labels import check_labels, check_targets, outputs_fit, outputs_for
 from purefit.core.losses import cross_entropy, mean_squared_error
 from purefit.core.types import Data
-from purefit.errors import DataError, ModelError, PurefitWarning
+from purefit.errors import ModelError, PurefitWarning
+from tests.core.refusal import refused
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 Y = np.array([0, 1, 2, 0, 1, 2], np.int32)
 INT32 = np.iinfo(np.int32)
-
-
-def refused(function, *arguments, error=DataError):
-    with pytest.raises(error) as raised:
-        function(*arguments)
-    text = str(raised.value)
-    assert re.fullmatch(r"Expected (?!.*\.\s+[A-Z]).*got .*; .+\.", text), text
-    return text
 
 
 # Labels
